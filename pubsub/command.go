@@ -168,7 +168,7 @@ func (c *conn) refused(m *command, err error) {
 		c.endSubs(ch, subscribeError(ch.name, err))
 		c.forget(ch)
 		c.notes = append(c.notes, func(l *slog.Logger) {
-			l.Warn("pubsub: channel refused", slog.String("channel", ch.name), slog.Any("error", err))
+			l.Debug("pubsub: channel refused", slog.String("channel", ch.name), slog.Any("error", err))
 		})
 	case m.verb == subscribe:
 		for _, ch := range m.channels {
