@@ -1,0 +1,133 @@
+package rlock
+
+import (
+	"context"
+	"errors"
+)
+
+// holdsKey is the context key under which the holds of a call chain are found.
+type holdsKey struct{}
+
+// carried is a list of holds, the innermost first.
+type carried struct {
+	hold *Hold
+	next *carried
+}
+
+// Context returns a context that is inside the lock: a Lock of the same name
+// with it, or with one derived from it, re-enters. It ends with the parent, and
+// with the hold: its cause is then ErrLost, or ErrNotHeld after Unlock. Like
+// Hold.Err it asks the clock, so that after a stop of the process Err and Done
+// tell the loss before any timer does. A hold that is over gives a context that
+// has ended.
+func (h *Hold) Context(parent context.Context) context.Context {
+	inner, cancel := context.WithCancelCause(parent)
+	outer, _ := parent.Value(holdsKey{}).(*carried)
+	ctx := &holdContext{Context: inner, cancel: cancel, list: carried{hold: h, next: outer}}
+	over := h.Err()
+	if over == nil {
+		over = h.attach(ctx)
+	}
+	if over != nil {
+		cancel(over)
+		return ctx
+	}
+	if parent.Done() != nil {
+		// A parent that ends first must not stay attached to a long hold.
+		context.AfterFunc(inner, func() { h.detach(ctx) })
+	}
+	return ctx
+}
+
+// holdContext is a context that ends with a hold, by the clock as well.
+type holdContext struct {
+	context.Context //nolint:containedctx // it is a context itself, and refines this one
+
+	cancel context.CancelCauseFunc
+	list   carried
+}
+
+// Err returns nil while the hold is open and the parent has not ended.
+func (c *holdContext) Err() error {
+	c.look()
+	return c.Context.Err()
+}
+
+// Done returns a channel that is closed when the hold or the parent ends.
+func (c *holdContext) Done() <-chan struct{} {
+	c.look()
+	return c.Context.Done()
+}
+
+// Value finds the holds, and whatever the parent carries.
+func (c *holdContext) Value(key any) any {
+	if _, ok := key.(holdsKey); ok {
+		return &c.list
+	}
+	return c.Context.Value(key)
+}
+
+// look ends the context if its hold is over. The hold's own end may still be on
+// its way to cancel it.
+func (c *holdContext) look() {
+	if c.Context.Err() != nil {
+		return
+	}
+	if over := c.list.hold.Err(); over != nil {
+		c.cancel(over)
+	}
+}
+
+// attach lets the context end with the hold, or returns why that is over.
+func (h *Hold) attach(ctx *holdContext) error {
+	h.owner.mu.Lock()
+	defer h.owner.mu.Unlock()
+	if h.ended != nil {
+		return h.ended
+	}
+	if h.contexts == nil {
+		h.contexts = make(map[*holdContext]struct{})
+	}
+	h.contexts[ctx] = struct{}{}
+	return nil
+}
+
+func (h *Hold) detach(ctx *holdContext) {
+	h.owner.mu.Lock()
+	defer h.owner.mu.Unlock()
+	delete(h.contexts, ctx)
+}
+
+// WithoutHolds returns a context that carries no holds: a Lock with it is a
+// fresh owner and excludes the holds that ctx carries. It is for a goroutine
+// that outlives, or must not be inside, the locks of the one that starts it;
+// cancellation and values stay those of ctx.
+func WithoutHolds(ctx context.Context) context.Context {
+	return context.WithValue(ctx, holdsKey{}, (*carried)(nil))
+}
+
+// HoldFrom returns the innermost live hold of this lock that ctx carries, and
+// whether there is one. It asks the clock and not Redis.
+func (l *RLock) HoldFrom(ctx context.Context) (*Hold, bool) {
+	h, err := l.holdFrom(ctx)
+	return h, h != nil && err == nil
+}
+
+// holdFrom returns the innermost hold of this lock that ctx carries and that
+// was not unlocked, with the error of a lost one.
+func (l *RLock) holdFrom(ctx context.Context) (*Hold, error) {
+	list, _ := ctx.Value(holdsKey{}).(*carried)
+	for ; list != nil; list = list.next {
+		h := list.hold
+		if h.owner.c != l.c || h.owner.key != l.key {
+			continue
+		}
+		switch err := h.Err(); {
+		case err == nil:
+			return h, nil
+		case errors.Is(err, ErrLost):
+			return h, err
+		}
+	}
+	return nil, nil //nolint:nilnil // carrying nothing is no error
+}
