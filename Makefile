@@ -49,7 +49,7 @@ tidy: ## go mod tidy in every module
 tidy-check: ## Show what `make tidy` would change; fail if that is anything
 	@scripts/each-module go mod tidy -diff
 
-bench: ## Measure Latchkey beside other libraries on one redis-server
+bench: ## Measure polling against pub/sub on this machine
 	go -C bench run .
 
 cover: setup ## Test the main module with coverage of all its packages; writes coverage.out
