@@ -19,9 +19,10 @@ const (
 
 // Limits of what a caller may ask for.
 const (
-	minLease    = time.Millisecond
-	maxLease    = 10 * 365 * 24 * time.Hour
-	maxKeyBytes = 4096
+	minLease      = time.Millisecond
+	minRenewEvery = time.Millisecond
+	maxLease      = 10 * 365 * 24 * time.Hour
+	maxKeyBytes   = 4096
 )
 
 // Options configures a Client. The zero value is valid and means the defaults.
@@ -33,7 +34,7 @@ type Options struct {
 	Lease time.Duration
 
 	// RenewEvery is the time between two renewals of a held lock: Lease/3 by
-	// default, at most Lease/2, so that one failed renewal loses nothing. A
+	// default, at least 1 ms, at most Lease/2, so that one failed renewal loses nothing. A
 	// lock with its own WithWatchdog lease is renewed in the same proportion.
 	RenewEvery time.Duration
 
@@ -76,9 +77,9 @@ func (o Options) validate() error {
 		}
 	}
 	filled := o.withDefaults()
-	if filled.RenewEvery < 0 || filled.RenewEvery > filled.Lease/2 {
-		return fmt.Errorf("rlock: Options.RenewEvery is %v: it must be above 0 and at most half of Lease (%v); "+
-			"leave it 0 for a third", o.RenewEvery, filled.Lease)
+	if filled.RenewEvery < min(minRenewEvery, filled.Lease/2) || filled.RenewEvery > filled.Lease/2 {
+		return fmt.Errorf("rlock: Options.RenewEvery is %v: it must be at least %v and at most half of Lease (%v); "+
+			"leave it 0 for a third", o.RenewEvery, minRenewEvery, filled.Lease)
 	}
 	if filled.UnlockTimeout < time.Millisecond {
 		return fmt.Errorf("rlock: Options.UnlockTimeout is %v: it must be at least 1ms; leave it 0 for %v",

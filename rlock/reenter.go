@@ -123,6 +123,10 @@ func (h *Hold) raise(ctx context.Context, depth int, lim limit) (sent time.Time,
 			lost := fmt.Errorf("%w: Redis does not have it any more", ErrLost)
 			h.owner.lose(lost)
 			return sent, lost
+		case script.WrongType(err):
+			lost := fmt.Errorf("%w: %w", ErrLost, err)
+			h.owner.lose(lost)
+			return sent, lost
 		case ctx.Err() != nil:
 			return sent, ended(ctx)
 		case lim.once, !lim.bounded(), !script.Passing(err), lim.over(time.Now()):

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -189,6 +190,34 @@ func TestBubbleALocalWaiterAsksRedisWhenAnUnlockGotNoAnswer(t *testing.T) {
 				n.net.heal()
 				r.unlock(o.hold)
 			})
+		})
+	}
+}
+
+// The waiter is woken only when its attempt can name the owner of which nobody
+// knows whether it has the lock. Others ask about the hold at that instant, so
+// that the Unlock has to wait between the steps that it takes then.
+func TestBubbleAWaiterNamesAnUnknownUnlockAsItsPredecessor(t *testing.T) {
+	for range 20 {
+		bubble(t, func(r *rig) {
+			n := r.node(rlock.Options{}, never)
+			h := r.lock(n.NewRLock("a"))
+			n.net.disturb(holdRequest, "subscribe", "release")
+			w := r.waiting(n.NewRLock("a"))
+			var askers sync.WaitGroup
+			for range 4 {
+				askers.Go(func() {
+					<-time.After(5 * sec)
+					for range 3000 {
+						h.ValidUntil()
+					}
+				})
+			}
+			r.unknown(h.Unlock(r.Context()))
+			o := <-w
+			r.must(o.err)
+			r.between(5*sec, 5*sec+5*ms)
+			askers.Wait()
 		})
 	}
 }

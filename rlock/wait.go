@@ -74,7 +74,7 @@ func (c *Client) acquire(ctx context.Context, l *RLock, t terms, lim limit) (*Ho
 	for {
 		if c.heads(w) {
 			if h, err := a.lead(ctx); h != nil || err != nil {
-				return h, err
+				return h, a.because(ctx, err)
 			}
 		} else {
 			a.waited = true
@@ -150,7 +150,10 @@ func (a *acquisition) because(ctx context.Context, err error) error {
 	a.c.mu.Lock()
 	failure := a.w.e.failure
 	a.c.mu.Unlock()
-	if ctx.Err() == nil || failure == nil || errors.Is(err, failure) {
+	if err != nil && ctx.Err() != nil && !errors.Is(err, ctx.Err()) {
+		err, failure = ended(ctx), err // the attempt failed as the context ended
+	}
+	if err == nil || ctx.Err() == nil || failure == nil || errors.Is(err, failure) {
 		return err
 	}
 	return fmt.Errorf("%w; Redis failed before: %w", err, failure)

@@ -8,24 +8,24 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Answered reports whether the error is the server's reply. The script then
-// changed nothing: what it does after its first write cannot fail, but for the
-// cases that it handles itself.
+// Answered reports whether the error is the server's reply. The script then has
+// granted, released and renewed nothing: at the most it removed a predecessor, or
+// raised the TTL of a hold, before a right that it lacked.
 func Answered(err error) bool {
 	_, ok := errors.AsType[redis.Error](err)
 	return ok
 }
 
-// notSent is the failure of a command that was never written to a connection.
-type notSent struct{ err error }
+// notSentError is the failure of a command that was never written to a connection.
+type notSentError struct{ err error }
 
-func (e notSent) Error() string { return e.err.Error() }
-func (e notSent) Unwrap() error { return e.err }
+func (e notSentError) Error() string { return e.err.Error() }
+func (e notSentError) Unwrap() error { return e.err }
 
 // NotSent reports whether the error shows that no server can have received the
 // command: no connection was to be had, or not in time.
 func NotSent(err error) bool {
-	if _, ok := errors.AsType[notSent](err); ok {
+	if _, ok := errors.AsType[notSentError](err); ok {
 		return true
 	}
 	if dial, ok := errors.AsType[*net.OpError](err); ok && dial.Op == "dial" {

@@ -98,7 +98,7 @@ func send(
 	err := p.Process(ctx, cmd)
 	if err != nil && !errors.Is(err, redis.Nil) {
 		if !written.Load() && !Answered(err) {
-			err = notSent{err}
+			err = notSentError{err}
 		}
 		return nil, err
 	}
