@@ -1,3 +1,4 @@
+// Quickstart holds a lock on the Redis at localhost:6379 while it works.
 package main
 
 import (
@@ -16,8 +17,8 @@ func main() {
 		log.Fatal(err)
 	}
 	err = client.NewRLock("order:42").Do(context.Background(), func(ctx context.Context) error {
-		fmt.Println("no other instance is handling order 42") // ctx ends if the lock is lost: pass it on
-		return nil
+		fmt.Println("no other instance is handling order 42")
+		return ctx.Err() // ctx ends if the lock is lost: pass it on to what you call
 	})
 	if err != nil {
 		log.Fatal(err)
