@@ -22,8 +22,8 @@ import (
 // somebody waits. Its methods are safe for concurrent use. The zero value is of
 // no use; New makes one.
 //
-// While nothing is held and nobody waits, a Client has no goroutine, no timer
-// and no connection of its own.
+// Half a second after the last hold and the last waiter, a Client has no
+// goroutine, no timer and no connection of its own.
 type Client struct {
 	id      string
 	rdb     redis.UniversalClient

@@ -8,8 +8,7 @@ import (
 	"time"
 )
 
-// What went wrong, for errors.Is. Every method returns them inside a
-// [*LockError].
+// What went wrong, for errors.Is.
 var (
 	// ErrNotAcquired: somebody else has the lock and the wait ran out.
 	// LockError.RetryAfter is the time that Redis keeps the lock at least.
@@ -38,8 +37,9 @@ func (lostError) Error() string { return "lock lost" }
 
 func (lostError) Is(target error) bool { return target == ErrNotHeld }
 
-// LockError is what every method of this package returns: which operation on
-// which lock failed, and why. Err matches one of the sentinel errors above, or
+// LockError is the type of the errors that the methods of RLock and Hold return
+// (Hold.Err, which tells a state, aside): which operation on which lock failed,
+// and why. Err matches one of the sentinel errors above, or
 // the error of the caller's context, or the error of go-redis; errors.Is and
 // errors.As look through it.
 type LockError struct {

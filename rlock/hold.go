@@ -1,7 +1,6 @@
 package rlock
 
 import (
-	"sync"
 	"time"
 
 	"golang.org/x/sync/semaphore"
@@ -18,15 +17,17 @@ type Hold struct {
 	terms terms
 	since time.Time
 
-	unlocking sync.Mutex // lets one Unlock after the other work
-	released  bool       // Redis has answered the release; guarded by unlocking
-	gaveBack  bool       // the outer hold's inner slot is free again; guarded by unlocking
+	// Of the Unlock that works, one at a time: see beginUnlock.
+	released bool // Redis has answered the release
+	gaveBack bool // the outer hold's inner slot is free again
 
 	// Guarded by owner.mu.
-	ended    error                     // why the hold is over; nil while it is open
-	contexts map[*holdContext]struct{} // to be ended with it
-	inner    *semaphore.Weighted       // the slot for one open inner hold, made on first use
-	innerAt  time.Time                 // since when it is taken
+	unlocking bool                      // an Unlock works
+	unlocked  chan struct{}             // made by the first other one that waits for it, closed at its end
+	ended     error                     // why the hold is over; nil while it is open
+	contexts  map[*holdContext]struct{} // to be ended with it
+	inner     *semaphore.Weighted       // the slot for one open inner hold, made on first use
+	innerAt   time.Time                 // since when it is taken
 }
 
 // Name returns the lock's name, without Options.KeyPrefix.

@@ -21,7 +21,7 @@ type Info struct {
 // Info asks Redis who holds the lock. It changes nothing. The answer may be out
 // of date when it arrives: it is for people and for monitoring, not for
 // decisions. After an error, which is the context's or that of Redis, Info is
-// empty.
+// empty. Without an answer it returns after Options.UnlockTimeout.
 func (l *RLock) Info(ctx context.Context) (Info, error) {
 	reply, err := l.info(ctx)
 	if err != nil {
@@ -90,7 +90,8 @@ func holderOf(fields []script.Field) (owner string, count int) {
 // It returns true if the lock was held and is now free, and false if nobody
 // held it, or if the owner that it saw gave it up meanwhile: a later owner is
 // never touched. After an error, which is the context's or that of Redis, the
-// lock may or may not be free.
+// lock may or may not be free. Each of its two questions to Redis is bounded by
+// Options.UnlockTimeout.
 func (l *RLock) ForceUnlock(ctx context.Context) (bool, error) {
 	freed, err := l.forceUnlock(ctx)
 	if err != nil {

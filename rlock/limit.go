@@ -41,9 +41,11 @@ func (l limit) bounded() bool { return !l.end.IsZero() }
 // context's to tell.
 func (l limit) over(now time.Time) bool { return !l.wait.IsZero() && !now.Before(l.wait) }
 
-// send returns how long one copy of an acquire sent now is waited for: a third
+// send returns how long one copy of a command sent now is waited for: a third
 // of the lease, and a third of the whole wait, so that a lost reply leaves time
-// for another attempt, and never past the end.
+// for another attempt, and never past the end. (Where the lease is longer than
+// Options.Lease, callers give that: nobody should wait 20 minutes for a reply
+// because he wants the lock for an hour.)
 func (l limit) send(now time.Time, lease time.Duration) time.Duration {
 	bound := max(lease/3, min(lease, minSend))
 	if l.bounded() {

@@ -132,7 +132,8 @@ func (o *owner) settleEntitlement() {
 		o.unwatch()
 		o.tellExpiry()
 	default:
-		// The first renewal is due when the TTL has come down to this lease.
+		// Its renewals go out at their interval from now; they raise the TTL
+		// only when it has come down to this lease.
 		o.watchFor(longest, o.watch.ValidUntil().Add(-longest))
 	}
 }

@@ -115,7 +115,7 @@ func (h *Hold) enter(ctx context.Context, lim limit) error {
 func (h *Hold) raise(ctx context.Context, depth int, lim limit) (sent time.Time, err error) {
 	for failures := 0; ; failures++ {
 		sent = time.Now()
-		code, err := h.sendRaise(ctx, depth, lim.send(sent, h.terms.lease))
+		code, err := h.sendRaise(ctx, depth, lim.send(sent, min(h.terms.lease, h.owner.c.opts.Lease)))
 		switch {
 		case err == nil && code == script.Granted:
 			return sent, nil
@@ -197,8 +197,8 @@ func (o *owner) lower(ctx context.Context) {
 	switch {
 	case freed:
 	case holds == 0:
+		o.c.abandon(o.key, o.id, max(left, 0)) // before end wakes a head that names it
 		o.c.end(o, false)
-		o.c.abandon(o.key, o.id, max(left, 0))
 	default:
 		_, err := script.Release{
 			Key: o.key, Owner: o.id, Depth: holds + 1, Channel: wire.Channel(o.key), Publish: o.c.publish,

@@ -33,7 +33,7 @@ func (h *Hold) Renew(ctx context.Context, lease time.Duration) error {
 		if ctx.Err() != nil {
 			return h.fail("Renew", ended(ctx))
 		}
-		err := h.renewOnce(ctx, lease, lim.send(time.Now(), lease))
+		err := h.renewOnce(ctx, lease, lim.send(time.Now(), min(lease, h.owner.c.opts.Lease)))
 		if err == nil || !lim.bounded() || !script.Passing(err) {
 			return h.fail("Renew", err)
 		}

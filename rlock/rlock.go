@@ -38,7 +38,8 @@ func (l *RLock) Name() string {
 // unanswered attempt is released in the background and never renewed. Every
 // error is a *LockError that matches, with errors.Is:
 //
-//   - ctx.Err() and context.Cause(ctx), when ctx ended;
+//   - ctx.Err() and context.Cause(ctx), when ctx ended; if Redis had failed
+//     before that, its error besides;
 //   - the error of Redis: at once for one that does not pass (missing rights,
 //     the name in use for another type); the first failure of any kind when
 //     ctx has no deadline and the call has not yet waited for a holder;
@@ -53,13 +54,15 @@ func (l *RLock) Lock(ctx context.Context, opts ...LockOption) (*Hold, error) {
 
 // TryLock acquires the lock if that is possible within wait, which may be
 // longer than the lease. With a wait of zero or less it makes one attempt and
-// does not queue behind those who wait.
+// does not queue behind those who wait; that attempt is waited for as long as
+// ctx allows, and not longer than a third of the lease.
 //
 // It returns as Lock does, and besides:
 //
 //   - ErrNotAcquired when the wait ran out; LockError.RetryAfter is then the
 //     TTL that Redis reported;
-//   - the error of Redis in place of ErrNotAcquired, when Redis failed last;
+//   - the error of Redis in place of ErrNotAcquired, when Redis failed last; an
+//     attempt that only the end of the wait cut short does not count;
 //   - ErrInnerHold when ctx carries a hold of this lock and a sibling kept the
 //     inner hold for all of the wait.
 func (l *RLock) TryLock(ctx context.Context, wait time.Duration, opts ...LockOption) (*Hold, error) {

@@ -20,7 +20,7 @@ import (
 // same owner wants that.
 //
 //   - nil: Redis has released it. A later call returns ErrNotHeld.
-//   - ErrLost: the lock was lost before; its release was sent all the same.
+//   - ErrLost: the lock was lost before; its release was sent all the same, once.
 //   - "outcome unknown", with the error of Redis: no answer came in time. The
 //     release goes on in the background until the lease has passed; a second
 //     Unlock tries again.
@@ -30,17 +30,19 @@ import (
 // Holds of one owner may be unlocked in any order, from any goroutine. Every
 // call is safe to defer: none panics, and one too many changes nothing.
 func (h *Hold) Unlock(ctx context.Context) error {
-	h.unlocking.Lock()
-	defer h.unlocking.Unlock()
 	why := h.finish()
+	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), h.owner.c.opts.UnlockTimeout)
+	defer cancel()
+	if !h.beginUnlock(bounded) {
+		return h.fail("Unlock", fmt.Errorf("outcome unknown: %w", noReply(h.owner.c.opts.UnlockTimeout)))
+	}
+	defer h.endUnlock()
 	if h.released {
-		return h.fail("Unlock", why)
+		return h.fail("Unlock", h.Err())
 	}
 	if why == ErrNotHeld { //nolint:errorlint // exactly this: not lost, unlocked by this or an earlier call
 		why = nil
 	}
-	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), h.owner.c.opts.UnlockTimeout)
-	defer cancel()
 	err := h.release(bounded, why != nil)
 	if h.outer != nil && !h.gaveBack {
 		h.gaveBack = true
@@ -55,10 +57,43 @@ func (h *Hold) Unlock(ctx context.Context) error {
 	return h.fail("Unlock", err)
 }
 
+// beginUnlock waits until no other Unlock of this hold works. What that one did
+// happens before beginUnlock returns true. It returns false when ctx ends first.
+func (h *Hold) beginUnlock(ctx context.Context) bool {
+	for {
+		h.owner.mu.Lock()
+		if !h.unlocking {
+			h.unlocking = true
+			h.owner.mu.Unlock()
+			return true
+		}
+		if h.unlocked == nil {
+			h.unlocked = make(chan struct{})
+		}
+		other := h.unlocked
+		h.owner.mu.Unlock()
+		select {
+		case <-other:
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+func (h *Hold) endUnlock() {
+	h.owner.mu.Lock()
+	defer h.owner.mu.Unlock()
+	h.unlocking = false
+	if h.unlocked != nil {
+		close(h.unlocked)
+		h.unlocked = nil
+	}
+}
+
 // release sends the hold's release until it is answered or ctx ends; once only
 // for a hold that was lost. It returns nil if Redis has released it, a loss
-// that it learnt of, or what kept it from doing so. Called with h.unlocking
-// held.
+// that it learnt of, or what kept it from doing so. Called between
+// beginUnlock and endUnlock.
 func (h *Hold) release(ctx context.Context, lost bool) error {
 	o := h.owner
 	if err := o.take(ctx); err != nil {
@@ -155,7 +190,8 @@ func afterWritten(written *atomic.Bool, bound time.Duration) (<-chan struct{}, f
 	return late, func() { timer.Stop() }
 }
 
-// releaseAnswered takes Redis' answer to a release. Called with h.unlocking held.
+// releaseAnswered takes Redis' answer to a release. Called between
+// beginUnlock and endUnlock.
 func (h *Hold) releaseAnswered(reply script.ReleaseReply) error {
 	o := h.owner
 	h.released = true
@@ -205,15 +241,20 @@ func (h *Hold) gone(why error) error {
 // unknown ends a release without an answer. If no other hold of the owner is
 // counted, the background goes on with it, and local waiters go by Redis alone.
 func (h *Hold) unknown(err error) error {
-	if h.endIfLast() {
-		o := h.owner
-		o.mu.Lock()
-		sweep, left := !o.swept, time.Until(o.endLocked())
+	o := h.owner
+	o.mu.Lock()
+	last := len(o.holds) == 0
+	sweep, left := last && !o.swept, time.Until(o.endLocked())
+	if last {
 		o.swept, o.unsure = true, true
-		o.mu.Unlock()
-		if sweep && left > 0 {
-			o.c.abandon(o.key, o.id, left)
-		}
+	}
+	o.mu.Unlock()
+	// Listed before end wakes the head, whose attempt names it as a predecessor.
+	if sweep && left > 0 {
+		o.c.abandon(o.key, o.id, left)
+	}
+	if last {
+		o.c.end(o, false)
 	}
 	return fmt.Errorf("outcome unknown: %w", err)
 }

@@ -21,7 +21,7 @@ const (
 	recheckEvery = 5 * time.Second
 
 	// recheckRate bounds those attempts for a whole client, in attempts a
-	// second: with more names waited on, each is asked less often.
+	// second on the average: with more names waited on, each is asked less often.
 	recheckRate = 100
 
 	// expirySlack and expiryJitter come on top of a key's TTL: Redis counts in
@@ -54,7 +54,7 @@ func (c *Client) acquireOnce(ctx context.Context, l *RLock, t terms, lim limit) 
 	if c.isClosing() {
 		return nil, ErrClosed
 	}
-	h, ttl, err := c.attempt(ctx, l, t, lim.send(lim.start, t.lease))
+	h, ttl, err := c.attempt(ctx, l, t, lim.send(lim.start, min(t.lease, c.opts.Lease)))
 	if h == nil && err == nil {
 		err = &LockError{RetryAfter: max(ttl, 0), Err: ErrNotAcquired}
 	}
@@ -119,7 +119,7 @@ func (a *acquisition) mustAsk() bool {
 // the acquisition has failed for good, and neither if it goes on waiting.
 func (a *acquisition) ask(ctx context.Context) (*Hold, error) {
 	sent := time.Now()
-	h, ttl, err := a.c.attempt(ctx, a.l, a.t, a.lim.send(sent, a.t.lease))
+	h, ttl, err := a.c.attempt(ctx, a.l, a.t, a.lim.send(sent, min(a.t.lease, a.c.opts.Lease)))
 	received := time.Now()
 	switch {
 	case h != nil:
