@@ -12,7 +12,10 @@
 //   - [github.com/latchkey-go/latchkey/pubsub] wakes waiters: one subscription
 //     connection shared by everything in the process that waits on a channel.
 //
-// The last two serve rlock and are useful alone.
+//   - [github.com/latchkey-go/latchkey/rlock/rlocktest] tests code that uses
+//     locks, without a server.
+//
+// watchdog and pubsub serve rlock and are useful alone.
 //
 // The folder docs explains the design, the format in Redis, what a lock cannot
 // promise (docs/failure-modes.md), how to run it and how to work on it.

@@ -16,6 +16,7 @@ const (
 	connectTimeout = 10 * time.Second // Then an attempt to connect is left behind.
 	maxSessions    = 3                // At once, those left behind included.
 	backoffMax     = time.Second      // The longest pause between attempts.
+	mostFlaps      = 2                // The failures that a connection counts at most that came up and was lost soon.
 	backoffFirst   = 20 * time.Millisecond
 	longest        = time.Hour // Between two looks when nothing is due.
 )
@@ -179,6 +180,9 @@ func (c *conn) lose(err error, now time.Time) {
 		c.failures = max(c.failures, 1)
 	case now.Sub(s.upSince) >= backoffMax:
 		c.failures = 0
+	default:
+		// The server can be reached, and waiters miss messages meanwhile.
+		c.failures = min(c.failures, mostFlaps)
 	}
 	c.retryAt = now.Add(backoff(c.failures))
 	c.failures++

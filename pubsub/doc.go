@@ -27,7 +27,7 @@
 // PingEvery + PongWait (5 seconds by default) after the last message from the
 // server. A connection that the server or the network closes is noticed at
 // once. The first attempt to connect again is made at once, later ones after
-// pauses that grow to one second, with jitter.
+// pauses that grow to one second while the server cannot be reached, with jitter.
 //
 // The timeouts of the go-redis client bound the calls that the hub makes
 // (DialTimeout, ReadTimeout, WriteTimeout), but no method of this package waits

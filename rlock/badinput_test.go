@@ -105,7 +105,8 @@ func TestNewRefuses(t *testing.T) {
 		{"a negative lease", rdb, rlock.Options{Lease: -1}, []string{"Options.Lease", "-1ns", "at least 1ms"}},
 		{"a lease under 1 ms", rdb, rlock.Options{Lease: 999 * time.Microsecond}, []string{"Options.Lease", "999µs", "at least 1ms"}},
 		{"an endless lease", rdb, rlock.Options{Lease: tooLong}, []string{"Options.Lease", "at most"}},
-		{"negative renewals", rdb, rlock.Options{RenewEvery: -time.Second}, []string{"Options.RenewEvery", "-1s", "above 0"}},
+		{"negative renewals", rdb, rlock.Options{RenewEvery: -time.Second}, []string{"Options.RenewEvery", "-1s", "at least 1ms"}},
+		{"hectic renewals", rdb, rlock.Options{RenewEvery: 1}, []string{"Options.RenewEvery", "1ns", "at least 1ms"}},
 		{
 			"renewals too rare", rdb,
 			rlock.Options{Lease: 10 * time.Second, RenewEvery: 5*time.Second + 1},

@@ -96,8 +96,10 @@ func New(rdb redis.UniversalClient, opts Options) (*Client, error) {
 // Client, so that a restarted process is never taken for the one before.
 func (c *Client) ID() string { return c.id }
 
-// NewRLock returns the re-entrant lock of this name. It does no I/O and never
-// fails; a name that Redis cannot carry is refused by the first use. Locks of
+// NewRLock returns the re-entrant lock of this name. The name, with
+// Options.KeyPrefix before it, is the Redis key: it must not be used for other
+// data. NewRLock does no I/O and never fails; a name that Redis cannot carry, or
+// that is empty or longer than 4096 bytes, is refused by the first use. Locks of
 // one name are one lock, whichever RLock they are reached by.
 func (c *Client) NewRLock(name string) *RLock {
 	return &RLock{c: c, name: name, key: c.opts.KeyPrefix + name}
@@ -123,12 +125,15 @@ func (c *Client) group(key string) string {
 // Shutdown returns nil. If ctx ends first, Shutdown returns its error and the
 // client goes on serving its open holds: call Shutdown again, or Close.
 // Shutdown of a closed client returns nil.
+//
+// A service ends with: http.Server.Shutdown and this at the same time, Close if
+// ctx ended first, and then rdb.Close.
 func (c *Client) Shutdown(ctx context.Context) error {
 	select {
 	case <-c.stopWaiters(shutting):
 		return c.Close()
 	case <-ctx.Done():
-		return fmt.Errorf("rlock: shutdown: %d locks still held: %w", c.heldNow(), ended(ctx))
+		return fmt.Errorf("rlock: Shutdown: locks still held: %d: %w", c.heldNow(), ended(ctx))
 	}
 }
 

@@ -17,9 +17,17 @@ type carried struct {
 // Context returns a context that is inside the lock: a Lock of the same name
 // with it, or with one derived from it, re-enters. It ends with the parent, and
 // with the hold: its cause is then ErrLost, or ErrNotHeld after Unlock. Like
-// Hold.Err it asks the clock, so that after a stop of the process Err and Done
-// tell the loss before any timer does. A hold that is over gives a context that
-// has ended.
+// Hold.Err it asks the clock, so that after a stop of the process its Err and
+// Done tell the loss before any timer does. A hold that is over gives a context
+// that has ended.
+//
+// A context made from it with context.WithTimeout or context.WithCancel does not
+// ask the clock: it learns of the loss from the context above it, a moment
+// later. Right before a step that counts, look with Hold.Err, or with
+// RLock.HoldFrom.
+//
+// A holder whose work must go on when its caller gives up derives from
+// context.WithoutCancel(ctx): then only the hold ends it.
 func (h *Hold) Context(parent context.Context) context.Context {
 	inner, cancel := context.WithCancelCause(parent)
 	outer, _ := parent.Value(holdsKey{}).(*carried)
@@ -107,7 +115,10 @@ func WithoutHolds(ctx context.Context) context.Context {
 }
 
 // HoldFrom returns the innermost live hold of this lock that ctx carries, and
-// whether there is one. It asks the clock and not Redis.
+// whether there is one: not after a loss, and not after its Unlock. It asks the
+// clock and not Redis, and works with every context derived from one that
+// carries a hold. (To ask Redis, re-enter: that fails with ErrLost if it does not
+// have the lock any more.)
 func (l *RLock) HoldFrom(ctx context.Context) (*Hold, bool) {
 	h, err := l.holdFrom(ctx)
 	return h, h != nil && err == nil

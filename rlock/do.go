@@ -11,12 +11,16 @@ import (
 //
 // fn gets a context that is inside the lock: with it, or with one derived from
 // it, Do and Lock of the same name re-enter. The context ends when the lock is
-// lost, with ErrLost as its cause, so that work that listens to it stops.
+// lost, with ErrLost as its cause, so that work that listens to it stops; see
+// Hold.Context for what contexts derived from it tell. It ends with ctx too,
+// while the lock stays held until fn returns: a caller that hangs up can cut fn
+// in the middle. Where that must not be, use TryLock with ctx and
+// Hold.Context(context.WithoutCancel(ctx)).
 //
 // The lock is always released, also when fn panics or calls runtime.Goexit. Do
 // returns fn's error, joined with that of Unlock: ErrLost whenever the lock was
 // lost while fn ran, even if fn returned nil. If the lock was not acquired, fn
-// does not run, and the error is Lock's.
+// does not run, and the error is Lock's; LockError.Op tells the two apart.
 func (l *RLock) Do(ctx context.Context, fn func(context.Context) error, opts ...LockOption) error {
 	return l.do(ctx, "Do", limitOf(ctx), fn, opts)
 }

@@ -10,8 +10,8 @@ import (
 
 // What went wrong, for errors.Is.
 var (
-	// ErrNotAcquired: somebody else has the lock and the wait ran out.
-	// LockError.RetryAfter is the time that Redis keeps the lock at least.
+	// ErrNotAcquired: another owner has the lock and the wait ran out.
+	// LockError.RetryAfter is what is left of that owner's lease.
 	ErrNotAcquired = errors.New("lock not acquired: it is held by another owner")
 
 	// ErrNotHeld: the hold has ended, by Unlock or by loss.
@@ -43,11 +43,16 @@ func (lostError) Is(target error) bool { return target == ErrNotHeld }
 // the error of the caller's context, or the error of go-redis; errors.Is and
 // errors.As look through it.
 type LockError struct {
-	Op   string // the method: "Lock", "TryLock", "Unlock", ...
+	// Op is the method: "Lock", "TryLock", "Unlock", ... An error of Do whose Op
+	// is "Do" (or "TryDo") says that the lock was not acquired and that the
+	// function did not run; one whose Op is "Unlock" says that it ran.
+	Op   string
 	Name string // the lock's name, without Options.KeyPrefix
 
-	// RetryAfter is how long Redis keeps the lock unless it is renewed or
-	// released before: set with ErrNotAcquired, 0 if unknown.
+	// RetryAfter is what is left of the other owner's lease, set with
+	// ErrNotAcquired, 0 if unknown: how long a dead holder would block. It is no
+	// forecast, since a living one releases earlier or renews; in an HTTP
+	// Retry-After, a second or two with jitter serves better, capped by this.
 	RetryAfter time.Duration
 
 	Err error
@@ -57,7 +62,7 @@ type LockError struct {
 func (e *LockError) Error() string {
 	text := fmt.Sprintf("%s %q: %v", e.Op, e.Name, e.Err)
 	if e.RetryAfter > 0 {
-		text += fmt.Sprintf(" (retry after %v)", e.RetryAfter)
+		text += fmt.Sprintf(" (its lease ends in %v unless it is renewed)", e.RetryAfter.Round(time.Millisecond))
 	}
 	return text
 }

@@ -77,7 +77,8 @@ func (o Options) validate() error {
 		}
 	}
 	filled := o.withDefaults()
-	if filled.RenewEvery < min(minRenewEvery, filled.Lease/2) || filled.RenewEvery > filled.Lease/2 {
+	short := o.RenewEvery != 0 && o.RenewEvery < min(minRenewEvery, filled.Lease/2)
+	if short || filled.RenewEvery > filled.Lease/2 {
 		return fmt.Errorf("rlock: Options.RenewEvery is %v: it must be at least %v and at most half of Lease (%v); "+
 			"leave it 0 for a third", o.RenewEvery, minRenewEvery, filled.Lease)
 	}

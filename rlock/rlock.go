@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/latchkey-go/latchkey/internal/script"
 	"github.com/latchkey-go/latchkey/internal/wire"
 )
 
@@ -77,6 +78,10 @@ func (l *RLock) lock(ctx context.Context, op string, lim limit, opts []LockOptio
 	}
 	failure, ok := errors.AsType[*LockError](err)
 	if !ok {
+		if script.WrongType(err) && !errors.Is(err, ErrLost) {
+			err = fmt.Errorf("the key %q holds other data than a lock: give locks names of their own, "+
+				"for example by Options.KeyPrefix: %w", l.key, err)
+		}
 		failure = &LockError{Err: err}
 	}
 	failure.Op, failure.Name = op, l.Name()

@@ -89,7 +89,7 @@ func TestTenThousandHoldsAreKeptByOneTimer(t *testing.T) {
 	perHold := (heap() - bytes) / holds
 
 	window := scaleFor(t)
-	most := 0
+	least, most := holds, 0
 	counts := s.Commands(t, func() {
 		end := time.After(window)
 		look := time.NewTicker(50 * time.Millisecond)
@@ -99,7 +99,8 @@ func TestTenThousandHoldsAreKeptByOneTimer(t *testing.T) {
 			case <-end:
 				done = true
 			case <-look.C:
-				most = max(most, runtime.NumGoroutine()-goroutines)
+				more := runtime.NumGoroutine() - goroutines
+				least, most = min(least, more), max(most, more)
 			}
 		}
 	})
@@ -109,14 +110,15 @@ func TestTenThousandHoldsAreKeptByOneTimer(t *testing.T) {
 		}
 	}
 	perLockAndLease := float64(counts["evalsha"]) / holds / (float64(window) / float64(lease))
-	t.Logf("%d holds kept for %v: %d B a hold, at most %d goroutines more, %.3f renewal commands a lock and lease",
-		holds, window, perHold, most, perLockAndLease)
+	t.Logf("%d holds kept for %v: %d B a hold, %d to %d goroutines more, %.3f renewal commands a lock and lease",
+		holds, window, perHold, least, most, perLockAndLease)
 	if perLockAndLease > 0.05 {
 		t.Errorf("%.3f renewal commands a lock and lease, want at most 0.05", perLockAndLease)
 	}
-	// A batch that is under way has a goroutine; none stands by.
-	if most > holds/100 {
-		t.Errorf("%d goroutines more than without holds", most)
+	// None stands by. A batch of up to 100 that is under way has its own, and
+	// waves of batches may overlap on a busy machine.
+	if least > 2 || most > holds/20 {
+		t.Errorf("%d to %d goroutines more than without holds", least, most)
 	}
 	if perHold > 1200 {
 		t.Errorf("a hold costs %d bytes", perHold)

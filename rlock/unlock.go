@@ -2,6 +2,7 @@ package rlock
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -30,6 +31,9 @@ import (
 // Holds of one owner may be unlocked in any order, from any goroutine. Every
 // call is safe to defer: none panics, and one too many changes nothing.
 func (h *Hold) Unlock(ctx context.Context) error {
+	if h == nil || h.owner == nil { // deferred before the error of Lock was looked at
+		return &LockError{Op: "Unlock", Err: ErrNotHeld}
+	}
 	why := h.finish()
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), h.owner.c.opts.UnlockTimeout)
 	defer cancel()
@@ -49,10 +53,10 @@ func (h *Hold) Unlock(ctx context.Context) error {
 		h.outer.giveInner()
 	}
 	switch {
-	case err != nil && why != nil:
-		err = fmt.Errorf("%w; its release: %w", why, err)
-	case err == nil:
+	case why != nil && (err == nil || errors.Is(err, ErrLost)):
 		err = why
+	case why != nil:
+		err = fmt.Errorf("%w; its release: %w", why, err)
 	}
 	return h.fail("Unlock", err)
 }

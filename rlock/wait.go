@@ -374,7 +374,12 @@ func (a *acquisition) ranOut() error {
 	if holder != nil {
 		freeAt = holder.validUntil()
 	}
-	return &LockError{RetryAfter: max(time.Until(freeAt), 0), Err: ErrNotAcquired}
+	busy := &LockError{RetryAfter: max(time.Until(freeAt), 0), Err: ErrNotAcquired}
+	if holder != nil {
+		busy.Err = fmt.Errorf("%w, of this very client (code inside the lock passes on the context that it was given)",
+			ErrNotAcquired)
+	}
+	return busy
 }
 
 func (c *Client) isClosing() bool {
