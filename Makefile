@@ -16,7 +16,7 @@ CGO := $(if $(filter Darwin,$(shell uname -s)),,CGO_ENABLED=1)
 GO_TEST = env $(CGO) go test -race -shuffle=on
 LINT = "$(CURDIR)/scripts/golangci-lint"
 
-.PHONY: help test check lint fmt fmt-check tidy tidy-check bench cover fuzz stress setup clean
+.PHONY: help test scenarios check lint fmt fmt-check tidy tidy-check bench cover fuzz stress setup clean
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
 
@@ -48,6 +48,9 @@ tidy: ## go mod tidy in every module
 
 tidy-check: ## Show what `make tidy` would change; fail if that is anything
 	@scripts/each-module go mod tidy -diff
+
+scenarios: setup ## Play out the faults met in the field (docs/faults.md), about two minutes
+	@$(GO_TEST) -tags scenarios -timeout=$(TEST_TIMEOUT) $(TESTFLAGS) ./internal/scenarios
 
 bench: ## Measure polling against pub/sub on this machine
 	go -C bench run .
