@@ -18,6 +18,7 @@ var (
 	errLate = errors.New("the attempt reached Redis after its deadline twice; the network or this process is too slow " +
 		"for the bound that was set")
 	errOutlived = errors.New("the lease ran out before the reply that granted it arrived")
+	errTaken    = errors.New("the lock was granted, and taken away again before the reply was looked at")
 )
 
 // attempt asks Redis once for the lock, as a fresh owner. It returns a hold
@@ -34,24 +35,25 @@ func (c *Client) attempt(ctx context.Context, l *RLock, t terms, bound time.Dura
 		return nil, 0, ErrClosed
 	}
 	id := c.newOwnerID()
-	end := time.Now().Add(bound)
-	// A refusal as late tells the server's clock; the second copy is stated by
-	// it, within the same bound. The first was answered, so the id has no copy
-	// under way.
+	sent := time.Now()
+	end, deadline := sent.Add(bound), c.clock.at(sent)+bound.Milliseconds()
+	// A refusal as late tells the clock of the server that refused; the second
+	// copy is stated by it, within the same bound. The first was answered, so the
+	// id has no copy under way.
 	for range 2 {
-		sent := time.Now()
-		reply, err := c.sendAcquire(ctx, l.key, id, t, sent, end.Sub(sent))
+		reply, err := c.sendAcquire(ctx, l.key, id, t, sent, end.Sub(sent), deadline)
 		if err != nil {
 			return nil, 0, err
 		}
 		switch reply.Code {
 		case script.Granted:
-			h, err := c.admit(l, id, t, sent)
+			h, err := c.admit(l, id, t, sent, reply.Now)
 			return h, 0, err
 		case script.Held:
 			return nil, reply.TTL, nil
 		case script.Late:
-			continue
+			sent = time.Now()
+			deadline = reply.Now + end.Sub(sent).Milliseconds()
 		case script.Lost:
 			return nil, 0, fmt.Errorf("%w: a fresh attempt cannot be lost", script.ErrReply)
 		}
@@ -62,15 +64,13 @@ func (c *Client) attempt(ctx context.Context, l *RLock, t terms, bound time.Dura
 // sendAcquire sends one copy of an outermost acquire and waits for its answer
 // within bound. A copy that may have been executed unanswered becomes a ghost.
 func (c *Client) sendAcquire(
-	ctx context.Context, key, id string, t terms, sent time.Time, bound time.Duration,
+	ctx context.Context, key, id string, t terms, sent time.Time, bound time.Duration, deadline int64,
 ) (script.AcquireReply, error) {
 	request := script.Acquire{
-		Key: key, Owner: id, Depth: 1, Lease: t.lease,
-		Deadline:     c.clock.at(sent) + bound.Milliseconds(),
-		Predecessors: c.ghostsOf(key),
+		Key: key, Owner: id, Depth: 1, Lease: t.lease, Deadline: deadline, Predecessors: c.ghostsOf(key),
 	}
 	g := &ghost{
-		c: c, key: key, id: id, deadline: request.Deadline,
+		c: c, key: key, id: id, deadline: deadline,
 		sweepAt: sent.Add(bound + time.Millisecond), expires: sent.Add(bound + t.lease),
 	}
 	bounded, cancel := context.WithTimeout(ctx, bound)
@@ -125,12 +125,12 @@ func whyUnanswered(bound time.Duration, err error) error {
 // admit makes a hold of a granted attempt, unless nobody can hold it any more:
 // its lease ran out before the reply came, or the client has closed. What Redis
 // granted is then released in the background.
-func (c *Client) admit(l *RLock, id string, t terms, sent time.Time) (*Hold, error) {
+func (c *Client) admit(l *RLock, id string, t terms, sent time.Time, granted int64) (*Hold, error) {
 	if !time.Now().Before(sent.Add(t.lease)) {
 		c.abandon(l.key, id, t.lease)
 		return nil, errOutlived
 	}
-	o := &owner{c: c, name: l.name, key: l.key, id: id, until: sent.Add(t.lease)}
+	o := &owner{c: c, name: l.name, key: l.key, id: id, granted: granted, until: sent.Add(t.lease)}
 	h := &Hold{owner: o, depth: 1, terms: t, since: time.Now()}
 	o.holds, o.live = []*Hold{h}, 1
 	o.entitle(h, sent)

@@ -29,22 +29,36 @@ type carried struct {
 // A holder whose work must go on when its caller gives up derives from
 // context.WithoutCancel(ctx): then only the hold ends it.
 func (h *Hold) Context(parent context.Context) context.Context {
-	inner, cancel := context.WithCancelCause(parent)
 	outer, _ := parent.Value(holdsKey{}).(*carried)
-	ctx := &holdContext{Context: inner, cancel: cancel, list: carried{hold: h, next: outer}}
-	over := h.Err()
-	if over == nil {
-		over = h.attach(ctx)
+	list := carried{hold: h, next: outer}
+	if parent.Done() == nil {
+		// It ends with the hold alone: any number of them share one registration.
+		return &holdContext{Context: h.shared(), cancel: func(error) {}, list: list, values: parent}
 	}
-	if over != nil {
-		cancel(over)
-		return ctx
-	}
-	if parent.Done() != nil {
+	ctx := newHoldContext(parent, list)
+	if h.attach(ctx) {
 		// A parent that ends first must not stay attached to a long hold.
-		context.AfterFunc(inner, func() { h.detach(ctx) })
+		context.AfterFunc(ctx.Context, func() { h.detach(ctx) })
 	}
 	return ctx
+}
+
+func newHoldContext(parent context.Context, list carried) *holdContext {
+	inner, cancel := context.WithCancelCause(parent)
+	return &holdContext{Context: inner, cancel: cancel, list: list}
+}
+
+// shared returns the context of this hold that has no parent.
+func (h *Hold) shared() *holdContext {
+	h.owner.mu.Lock()
+	base := h.base
+	if base == nil {
+		base = newHoldContext(context.Background(), carried{hold: h})
+		h.base = base
+	}
+	h.owner.mu.Unlock()
+	h.attach(base)
+	return base
 }
 
 // holdContext is a context that ends with a hold, by the clock as well.
@@ -53,6 +67,7 @@ type holdContext struct {
 
 	cancel context.CancelCauseFunc
 	list   carried
+	values context.Context //nolint:containedctx // the parent of a context that shares its end; nil for others
 }
 
 // Err returns nil while the hold is open and the parent has not ended.
@@ -72,7 +87,10 @@ func (c *holdContext) Value(key any) any {
 	if _, ok := key.(holdsKey); ok {
 		return &c.list
 	}
-	return c.Context.Value(key)
+	if value := c.Context.Value(key); value != nil || c.values == nil {
+		return value
+	}
+	return c.values.Value(key)
 }
 
 // look ends the context if its hold is over. The hold's own end may still be on
@@ -86,8 +104,22 @@ func (c *holdContext) look() {
 	}
 }
 
-// attach lets the context end with the hold, or returns why that is over.
-func (h *Hold) attach(ctx *holdContext) error {
+// attach lets the context end with the hold; it returns false if that is over,
+// and the context has ended.
+func (h *Hold) attach(ctx *holdContext) bool {
+	over := h.Err()
+	if over == nil {
+		over = h.register(ctx)
+	}
+	if over != nil {
+		ctx.cancel(over)
+	}
+	return over == nil
+}
+
+// register adds the context to those that end with the hold, or returns why
+// that is over.
+func (h *Hold) register(ctx *holdContext) error {
 	h.owner.mu.Lock()
 	defer h.owner.mu.Unlock()
 	if h.ended != nil {

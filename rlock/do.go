@@ -20,7 +20,9 @@ import (
 // The lock is always released, also when fn panics or calls runtime.Goexit. Do
 // returns fn's error, joined with that of Unlock: ErrLost whenever the lock was
 // lost while fn ran, even if fn returned nil. If the lock was not acquired, fn
-// does not run, and the error is Lock's; LockError.Op tells the two apart.
+// does not run, and the error is Lock's. LockError.Op tells the two apart, unless
+// fn itself returns the error of another lock: errors.Is and errors.As look
+// through that too. A fn that takes locks sets a variable when it begins.
 func (l *RLock) Do(ctx context.Context, fn func(context.Context) error, opts ...LockOption) error {
 	return l.do(ctx, "Do", limitOf(ctx), fn, opts)
 }
@@ -44,7 +46,8 @@ func (l *RLock) do(
 	}
 	// Deferred, so that a panic or Goexit in fn releases the lock on its way.
 	defer func() {
-		if unlock := h.Unlock(ctx); unlock != nil {
+		unlock := h.Unlock(ctx)
+		if unlock != nil && !(errors.Is(err, ErrLost) && errors.Is(unlock, ErrLost)) { // once is enough
 			err = errors.Join(err, unlock)
 		}
 	}()

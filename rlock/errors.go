@@ -43,9 +43,9 @@ func (lostError) Is(target error) bool { return target == ErrNotHeld }
 // the error of the caller's context, or the error of go-redis; errors.Is and
 // errors.As look through it.
 type LockError struct {
-	// Op is the method: "Lock", "TryLock", "Unlock", ... An error of Do whose Op
-	// is "Do" (or "TryDo") says that the lock was not acquired and that the
-	// function did not run; one whose Op is "Unlock" says that it ran.
+	// Op is the method: "Lock", "TryLock", "Unlock", ... An error of Do itself
+	// has the Op "Do" (or "TryDo") when the lock was not acquired and the
+	// function did not run, and "Unlock" when it ran.
 	Op   string
 	Name string // the lock's name, without Options.KeyPrefix
 
@@ -56,6 +56,14 @@ type LockError struct {
 	RetryAfter time.Duration
 
 	Err error
+}
+
+// busyError is ErrNotAcquired on its way to a LockError. It is a type of its
+// own because an error that a caller made, such as the cause of its context, may
+// well be a LockError, of another call.
+type busyError struct {
+	error
+	left time.Duration // of the other owner's lease; 0 if unknown
 }
 
 // Error says what failed on which lock, and why.

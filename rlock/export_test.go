@@ -10,3 +10,17 @@ func (c *Client) Waiting(name string) int {
 	}
 	return len(e.queue)
 }
+
+// Names returns how many names the client knows something of.
+func (c *Client) Names() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.names)
+}
+
+// ContextsOf returns how many contexts end with a hold.
+func ContextsOf(h *Hold) int {
+	h.owner.mu.Lock()
+	defer h.owner.mu.Unlock()
+	return len(h.contexts)
+}

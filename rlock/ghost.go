@@ -69,6 +69,9 @@ func (c *Client) haunt(g *ghost) {
 		return
 	}
 	e := c.entry(g.key)
+	if e.ghosts[g.id] != nil {
+		return // it is being swept
+	}
 	if e.ghosts == nil {
 		e.ghosts = make(map[string]*ghost)
 	}

@@ -26,6 +26,7 @@ type Hold struct {
 	unlocked  chan struct{}             // made by the first other one that waits for it, closed at its end
 	ended     error                     // why the hold is over; nil while it is open
 	contexts  map[*holdContext]struct{} // to be ended with it
+	base      *holdContext              // the one that those without an end of their parent share
 	inner     *semaphore.Weighted       // the slot for one open inner hold, made on first use
 	innerAt   time.Time                 // since when it is taken
 }

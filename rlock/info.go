@@ -13,7 +13,7 @@ import (
 // Info is what Redis knows of a lock at one moment.
 type Info struct {
 	Held  bool
-	Owner string        // "<client id>:<n>", of whatever client holds it; empty if free
+	Owner string        // "<client id>:<n>", of whatever client holds it (log Client.ID to know yours); empty if free
 	Count int           // the owner's open holds, as Redis counts them; 0 if free
 	TTL   time.Duration // until Redis drops the lock unless it is renewed; -1 if it has no TTL, 0 if free
 }

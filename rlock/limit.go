@@ -62,6 +62,18 @@ func (l limit) lastLook(roundTrip time.Duration) time.Time {
 	return l.end.Add(-margin)
 }
 
+// deadlinePassed returns the error of a context whose deadline has passed. Its
+// own timer may be a moment late; a context of the caller's making may never end.
+func deadlinePassed(ctx context.Context) error {
+	if err := pause(ctx, lateTimer); err != nil {
+		return err
+	}
+	return context.DeadlineExceeded
+}
+
+// lateTimer is how long the end of a context is waited for after its deadline.
+const lateTimer = 10 * time.Millisecond
+
 // Pauses between attempts that failed.
 const (
 	firstPause = 10 * time.Millisecond

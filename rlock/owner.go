@@ -21,6 +21,7 @@ import (
 type owner struct {
 	c             *Client
 	name, key, id string
+	granted       int64 // when Redis granted it, ms of its clock
 
 	mu      sync.Mutex
 	holds   []*Hold                 // counted in Redis, as far as Redis answered

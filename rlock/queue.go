@@ -134,9 +134,11 @@ func (w *waiter) wake() {
 }
 
 // begin records that an owner has the lock. It returns ErrClosed, and records
-// nothing, when the client takes no new locks. Otherwise it returns the owner
-// that had the lock before, as far as this client knew: Redis granted it to
-// another since, so the field of that one is gone.
+// nothing, when the client takes no new locks. If this client knew of an owner
+// that had the lock, the field of the one that Redis granted it to earlier is
+// gone: begin returns it as replaced, or refuses the new one with errTaken when
+// that was the earlier one and its reply was overtaken. Granted in the same
+// millisecond, nobody can tell: a renewal will.
 func (c *Client) begin(o *owner, watched bool) (replaced *owner, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -144,9 +146,15 @@ func (c *Client) begin(o *owner, watched bool) (replaced *owner, err error) {
 		return nil, ErrClosed
 	}
 	e := c.entry(o.key)
-	replaced = e.holder
-	if replaced == nil {
+	switch {
+	case e.holder == nil:
 		c.held++
+	case e.holder.granted > o.granted:
+		return nil, errTaken
+	case e.holder.granted == o.granted:
+		return nil, nil //nolint:nilnil // recorded as far as it can be
+	default:
+		replaced = e.holder
 	}
 	e.holder, e.fixed = o, !watched
 	e.ask, e.failure = false, nil

@@ -2,7 +2,6 @@ package rlock
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -10,7 +9,6 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/latchkey-go/latchkey/internal/script"
-	"github.com/latchkey-go/latchkey/internal/wire"
 )
 
 // reenter acquires an inner hold within outer. Siblings take turns: outer has
@@ -43,9 +41,13 @@ func (h *Hold) takeInner(ctx context.Context, lim limit) error {
 		}
 		bounded, cancel := context.WithDeadline(ctx, end)
 		defer cancel()
-		if slot.Acquire(bounded, 1) != nil {
+		// h.Context: a wait within a hold that ends, ends with it.
+		if slot.Acquire(h.Context(bounded), 1) != nil {
 			if ctx.Err() != nil {
 				return ended(ctx)
+			}
+			if over := h.Err(); over != nil {
+				return over
 			}
 			return h.innerOpen()
 		}
@@ -189,21 +191,18 @@ func (o *owner) lower(ctx context.Context) {
 	}
 	defer o.give()
 	o.mu.Lock()
-	holds, freed, left := len(o.holds), o.freed, time.Until(o.endLocked())
+	holds, freed, swept, left := len(o.holds), o.freed, o.swept, time.Until(o.endLocked())
 	if holds == 0 {
 		o.swept, o.unsure = true, true
 	}
 	o.mu.Unlock()
 	switch {
-	case freed:
+	case freed, holds == 0 && swept:
 	case holds == 0:
 		o.c.abandon(o.key, o.id, max(left, 0)) // before end wakes a head that names it
 		o.c.end(o, false)
 	default:
-		_, err := script.Release{
-			Key: o.key, Owner: o.id, Depth: holds + 1, Channel: wire.Channel(o.key), Publish: o.c.publish,
-		}.Send(ctx, o.c.rdb)
-		if err != nil && !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := o.sendRelease(ctx, holds+1); err != nil {
 			o.c.log.Debug("hold count not lowered",
 				slog.String("lock", o.name), slog.String("owner", o.id), slog.Any("error", err))
 		}

@@ -76,15 +76,14 @@ func (l *RLock) lock(ctx context.Context, op string, lim limit, opts []LockOptio
 	if err == nil {
 		return h, nil
 	}
-	failure, ok := errors.AsType[*LockError](err)
-	if !ok {
-		if script.WrongType(err) && !errors.Is(err, ErrLost) {
-			err = fmt.Errorf("the key %q holds other data than a lock: give locks names of their own, "+
-				"for example by Options.KeyPrefix: %w", l.key, err)
-		}
-		failure = &LockError{Err: err}
+	failure := &LockError{Op: op, Name: l.Name(), Err: err}
+	if busy, ok := errors.AsType[busyError](err); ok {
+		failure.Err, failure.RetryAfter = busy.error, busy.left
 	}
-	failure.Op, failure.Name = op, l.Name()
+	if script.WrongType(err) && !errors.Is(err, ErrLost) {
+		failure.Err = fmt.Errorf("the key %q holds other data than a lock: give locks names of their own, "+
+			"for example by Options.KeyPrefix: %w", l.key, err)
+	}
 	return nil, failure
 }
 

@@ -56,7 +56,7 @@ func (c *Client) acquireOnce(ctx context.Context, l *RLock, t terms, lim limit) 
 	}
 	h, ttl, err := c.attempt(ctx, l, t, lim.send(lim.start, min(t.lease, c.opts.Lease)))
 	if h == nil && err == nil {
-		err = &LockError{RetryAfter: max(ttl, 0), Err: ErrNotAcquired}
+		err = busyError{ErrNotAcquired, max(ttl, 0)}
 	}
 	return h, err
 }
@@ -79,8 +79,11 @@ func (c *Client) acquire(ctx context.Context, l *RLock, t terms, lim limit) (*Ho
 		} else {
 			a.waited = true
 		}
-		if lim.over(time.Now()) {
+		switch now := time.Now(); {
+		case lim.over(now):
 			return nil, a.ranOut()
+		case lim.bounded() && !now.Before(lim.end):
+			return nil, a.because(ctx, deadlinePassed(ctx))
 		}
 		if err := a.sleep(ctx); err != nil {
 			return nil, a.because(ctx, err)
@@ -164,7 +167,7 @@ func (a *acquisition) outlasts(ctx context.Context, err error) bool {
 	switch {
 	case ctx.Err() != nil, errors.Is(err, ErrClosed):
 		return false
-	case errors.Is(err, errOutlived), errors.Is(err, errLate):
+	case errors.Is(err, errOutlived), errors.Is(err, errLate), errors.Is(err, errTaken):
 		return true
 	}
 	return script.Passing(err) && (a.lim.bounded() || a.waited)
@@ -374,9 +377,9 @@ func (a *acquisition) ranOut() error {
 	if holder != nil {
 		freeAt = holder.validUntil()
 	}
-	busy := &LockError{RetryAfter: max(time.Until(freeAt), 0), Err: ErrNotAcquired}
+	busy := busyError{ErrNotAcquired, max(time.Until(freeAt), 0)}
 	if holder != nil {
-		busy.Err = fmt.Errorf("%w, of this very client (code inside the lock passes on the context that it was given)",
+		busy.error = fmt.Errorf("%w, of this very client (code inside the lock passes on the context that it was given)",
 			ErrNotAcquired)
 	}
 	return busy
