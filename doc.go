@@ -7,8 +7,10 @@
 //   - [github.com/latchkey-go/latchkey/rlock] has the locks. Start there: a
 //     client made with rlock.New, a re-entrant lock, and Do, which takes the
 //     lock, runs a function and always releases.
+//
 //   - [github.com/latchkey-go/latchkey/watchdog] keeps leases alive and says when
 //     one is lost. It knows no Redis and uses the standard library only.
+//
 //   - [github.com/latchkey-go/latchkey/pubsub] wakes waiters: one subscription
 //     connection shared by everything in the process that waits on a channel.
 //

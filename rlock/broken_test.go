@@ -125,7 +125,8 @@ func TestAnOvertakenGrantDoesNotEndTheLaterHold(t *testing.T) {
 
 // A context may have a deadline and never end: the wait ends by the deadline.
 type endless struct {
-	context.Context
+	context.Context //nolint:containedctx // it is a context
+
 	deadline time.Time
 }
 
@@ -198,9 +199,10 @@ func TestALongHoldDoesNotCollectContexts(t *testing.T) {
 		t.Fatal(err)
 	}
 	type key struct{}
-	last := h.Context(context.WithValue(context.Background(), key{}, "value"))
+	first := h.Context(context.WithValue(context.Background(), key{}, "value"))
+	last := first
 	for range 1000 {
-		last = h.Context(context.WithoutCancel(last))
+		last = h.Context(context.WithoutCancel(first))
 		ended, cancel := context.WithCancel(last)
 		h.Context(ended)
 		cancel()

@@ -47,7 +47,7 @@ func (l *RLock) do(
 	// Deferred, so that a panic or Goexit in fn releases the lock on its way.
 	defer func() {
 		unlock := h.Unlock(ctx)
-		if unlock != nil && !(errors.Is(err, ErrLost) && errors.Is(unlock, ErrLost)) { // once is enough
+		if told := errors.Is(err, ErrLost) && errors.Is(unlock, ErrLost); unlock != nil && !told {
 			err = errors.Join(err, unlock)
 		}
 	}()
