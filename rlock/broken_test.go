@@ -199,11 +199,9 @@ func TestALongHoldDoesNotCollectContexts(t *testing.T) {
 		t.Fatal(err)
 	}
 	type key struct{}
-	first := h.Context(context.WithValue(context.Background(), key{}, "value"))
-	last := first
+	last := h.Context(context.WithValue(context.Background(), key{}, "value"))
 	for range 1000 {
-		last = h.Context(context.WithoutCancel(first))
-		ended, cancel := context.WithCancel(last)
+		ended, cancel := context.WithCancel(h.Context(context.WithoutCancel(last)))
 		h.Context(ended)
 		cancel()
 	}
