@@ -258,3 +258,101 @@ func TestAFailedReentryOnAHangingConnectionBlocksNobody(t *testing.T) {
 	}
 	redistest.Eventually(t, 10*time.Second, func() bool { return c.Names() == 0 }, "the client forgets the name")
 }
+
+// The cause of one caller's context, here the refusal of another lock, is not
+// taken for a refusal of the unlock channel: the next head subscribes and is
+// woken by the message, not by its recheck after seconds.
+func TestTheCauseOfAContextIsNoRefusalOfTheChannel(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	proxy := faultproxy.New(t, s.Addr())
+	prefix := redistest.Prefix(t)
+	holder := newClient(t, s, rlock.Options{KeyPrefix: prefix})
+	rdb := redis.NewClient(&redis.Options{Addr: proxy.Addr()})
+	t.Cleanup(func() { _ = rdb.Close() })
+	c, err := rlock.New(rdb, rlock.Options{KeyPrefix: prefix})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	if err := rdb.Set(t.Context(), prefix+"other", "data", time.Minute).Err(); err != nil {
+		t.Fatal(err)
+	}
+	h, err := holder.NewRLock("a").Lock(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	subscribing := proxy.On(faultproxy.Cmd("SUBSCRIBE"), faultproxy.Nth(1)).Hold()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	first, second := make(chan error, 1), make(chan error, 1)
+	go func() {
+		_, err := c.NewRLock("a").Lock(ctx)
+		first <- err
+	}()
+	<-subscribing.Fired()
+	go func() { second <- c.NewRLock("a").Do(t.Context(), func(context.Context) error { return nil }) }()
+	redistest.Eventually(t, 5*time.Second, func() bool { return c.Waiting("a") == 2 }, "two goroutines wait")
+	_, other := c.NewRLock("other").TryLock(t.Context(), 0)
+	cancel(other)
+	if err := <-first; !errors.Is(err, context.Canceled) {
+		t.Errorf("the first waiter's Lock = %v", err)
+	}
+	subscribing.Release()
+	redistest.Eventually(t, 3*time.Second, func() bool { return c.Subscribed("a") }, "the second waiter subscribes")
+	if err := h.Unlock(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-second; err != nil {
+		t.Error(err)
+	}
+	if err := rdb.Del(t.Context(), prefix+"other").Err(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A lock that is released in Redis and granted again in the same millisecond,
+// before the release's answer has been looked at, is recorded all the same:
+// Shutdown waits for it.
+func TestAGrantInTheSameMillisecondIsRecorded(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	shown := 0
+	for range 20 {
+		var c *rlock.Client
+		var next *rlock.Hold
+		var once atomic.Bool
+		c = hooked(t, s, func(ctx context.Context, cmd redis.Cmder, send redis.ProcessHook) error {
+			err := send(ctx, cmd)
+			if args := cmd.Args(); len(args) > 2 && args[1] == script.ReleaseScript.SHA() && err == nil &&
+				once.CompareAndSwap(false, true) {
+				next, _ = c.NewRLock("a").TryLock(ctx, 0, rlock.WithLease(20*time.Second))
+			}
+			return err
+		})
+		h, err := c.NewRLock("a").TryLock(t.Context(), 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := h.Unlock(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if next == nil {
+			continue // the server did not know the script yet
+		}
+		shown++
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := c.Shutdown(ended); !errors.Is(err, context.Canceled) {
+			t.Errorf("Shutdown with an open hold = %v", err)
+		}
+		if err := c.Close(); err != nil || !errors.Is(next.Err(), rlock.ErrLost) {
+			t.Errorf("after Close (%v) the open hold's Err is %v", err, next.Err())
+		}
+		if err := next.Unlock(t.Context()); !errors.Is(err, rlock.ErrLost) {
+			t.Errorf("Unlock after Close = %v", err)
+		}
+	}
+	if shown == 0 {
+		t.Error("no lock was granted while a release was being looked at: nothing was shown")
+	}
+}

@@ -129,8 +129,14 @@ func (c *Client) group(key string) string {
 // A service ends with: http.Server.Shutdown and this at the same time, Close if
 // ctx ended first, and then rdb.Close.
 func (c *Client) Shutdown(ctx context.Context) error {
+	idle := c.stopWaiters(shutting)
 	select {
-	case <-c.stopWaiters(shutting):
+	case <-idle: // whatever ctx says
+		return c.Close()
+	default:
+	}
+	select {
+	case <-idle:
 		return c.Close()
 	case <-ctx.Done():
 		return fmt.Errorf("rlock: Shutdown: locks still held: %d: %w", c.heldNow(), ended(ctx))

@@ -91,5 +91,5 @@ func ended(ctx context.Context) error {
 // os.ErrDeadlineExceeded, as a socket's timeout does, and not
 // context.DeadlineExceeded, which stands for the caller's own bound.
 func noReply(bound time.Duration) error {
-	return fmt.Errorf("no reply from Redis within %v: %w", bound.Round(time.Millisecond), os.ErrDeadlineExceeded)
+	return fmt.Errorf("no reply from Redis within %v: %w", max(bound, 0).Round(time.Millisecond), os.ErrDeadlineExceeded)
 }

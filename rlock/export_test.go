@@ -24,3 +24,11 @@ func ContextsOf(h *Hold) int {
 	defer h.owner.mu.Unlock()
 	return len(h.contexts)
 }
+
+// Subscribed reports whether the head of a lock's queue has a subscription.
+func (c *Client) Subscribed(name string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e := c.names[c.opts.KeyPrefix+name]
+	return e != nil && e.sub != nil
+}

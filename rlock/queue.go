@@ -138,7 +138,8 @@ func (w *waiter) wake() {
 // that had the lock, the field of the one that Redis granted it to earlier is
 // gone: begin returns it as replaced, or refuses the new one with errTaken when
 // that was the earlier one and its reply was overtaken. Granted in the same
-// millisecond, nobody can tell: a renewal will.
+// millisecond, nobody can tell: a renewal will. (Should the server's clock step
+// back, grants are refused until the old holder has ended.)
 func (c *Client) begin(o *owner, watched bool) (replaced *owner, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -152,7 +153,7 @@ func (c *Client) begin(o *owner, watched bool) (replaced *owner, err error) {
 	case e.holder.granted > o.granted:
 		return nil, errTaken
 	case e.holder.granted == o.granted:
-		return nil, nil //nolint:nilnil // recorded as far as it can be
+		// The other one is most likely being unlocked: in Redis it is over.
 	default:
 		replaced = e.holder
 	}

@@ -80,7 +80,7 @@ func (l *RLock) lock(ctx context.Context, op string, lim limit, opts []LockOptio
 	if busy, ok := errors.AsType[busyError](err); ok {
 		failure.Err, failure.RetryAfter = busy.error, busy.left
 	}
-	if script.WrongType(err) && !errors.Is(err, ErrLost) {
+	if script.WrongType(err) && !errors.Is(err, ErrLost) && ctx.Err() == nil { // else it may be the cause of ctx
 		failure.Err = fmt.Errorf("the key %q holds other data than a lock: give locks names of their own, "+
 			"for example by Options.KeyPrefix: %w", l.key, err)
 	}

@@ -235,6 +235,9 @@ func (a *acquisition) subscribe(ctx context.Context) error {
 		return nil
 	}
 	sub, err := a.c.hub.Subscribe(bounded, wire.Channel(a.l.key))
+	if err != nil && bounded.Err() != nil {
+		err = bounded.Err() // no refusal, whatever the cause of ctx is or an earlier connection said
+	}
 	a.c.subscribed(a.w, sub, err)
 	switch {
 	case ctx.Err() != nil:
